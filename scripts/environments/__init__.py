@@ -1,0 +1,1 @@
+"""The stages' environments and how they are built. Standard library only: it runs before any of them is there."""
