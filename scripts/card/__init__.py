@@ -1,0 +1,1 @@
+"""The model card: its facts, its wording, its templates and its pictures."""
