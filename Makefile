@@ -6,6 +6,8 @@ BUILD = $(BIN)/python -m scripts.build_environment
 # Tests that import a stage's packages run with that stage's Python; the others with the workflow's.
 NEEDS = $(shell grep -lE 'importorskip."($(1))' tests/test_*.py)
 
+ENGINE = $(shell grep -lE 'pytest.mark.engine' tests/test_*.py)
+
 .PHONY: setup card test test-fast test-stages test-study test-engine lint locks clean
 
 setup: .envs/workflow.json ## Snakemake, linters and pytest, in .envs/workflow
@@ -29,7 +31,7 @@ test-study: .envs/workflow.json ## the small study, killed three times on its wa
 
 test-engine: .envs/workflow.json ## what needs the real engine; after the study, whose policy and environments it uses
 	$(BUILD) policy-cpu harbor agents gguf
-	STUDY_RESULTS=results/smoke .envs/policy-cpu/bin/python -m pytest -v --engine -m engine tests
+	STUDY_RESULTS=results/smoke .envs/policy-cpu/bin/python -m pytest -v --engine -m engine $(ENGINE)
 
 lint: .envs/workflow.json
 	$(BIN)/ruff check .
