@@ -114,7 +114,7 @@ def test_unusable_tasks_are_named(tmp_path, capsys, change, message):
     ("settings", "message"),
     [
         ({"source": "folder", "path": "/nowhere"}, "suites.s.path: /nowhere is no folder"),
-        ({"source": "generated", "seed": 1, "limit": 3, "min_index": 5, "max_index": 5}, "no task is left"),
+        ({"source": "generated", "seed": 1, "limit": 3, "min_index": 5, "max_index": 5}, "leaves no task"),
         ({"source": "generated", "seed": 1, "limit": 3, "difficulty": ["hard"]}, "easy or medium"),
         ({"source": "generated", "seed": 1, "limit": 3, "cluster": "data_set"}, "correct the suite's `cluster`"),
         ({"source": "generated", "seed": 1}, "set `limit`"),
